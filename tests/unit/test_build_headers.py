@@ -25,12 +25,12 @@ def project(tmp_path):
     return make
 
 
-def headers_of(root, include_dirs=(), source="csrc/a.cu"):
+def headers_of(root, include_dirs=(), source="csrc/a.cu", options=None):
     path = root / source
     item = LinkInput(kind="cu", name=source, data=path.read_bytes(), folder=str(path.parent))
     return [
         path.relative_to(root).as_posix()
-        for path in sorted(Headers([item], root.resolve(), include_dirs).project_files)
+        for path in sorted(Headers([item], root.resolve(), include_dirs, options).project_files)
     ]
 
 
@@ -95,6 +95,17 @@ WRITTEN = [
 def test_include_is_found_in_any_spelling(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\nint two;\n" if line[0] != "\ufeff" else line, csrc__b_h="")
     assert headers_of(root, ["csrc"]) == ["csrc/a.cu", "csrc/b.h"]
+
+
+@pytest.mark.parametrize("option", ["-include b.h", "-include=b.h", "--pre-include b.h", "--pre-include=b.h"])
+def test_headers_that_options_include_are_found(project, option):
+    root = project(
+        csrc__a_cu="__device__ int a = VALUE;", inc__b_h="#include <c.h>", inc__c_h="#define VALUE 3"
+    ).resolve()
+    options = Options(nvrtc_options=("-w", *option.split()))
+    assert headers_of(root, ["inc"], options=options) == ["csrc/a.cu", "inc/b.h", "inc/c.h"]
+    item = LinkInput(kind="cu", name="csrc/a.cu", data=b"__device__ int a = VALUE;", folder=str(root / "csrc"))
+    nvrtc.compile_source(item, arch.parse("sm_80"), options, [str(root / "inc")], lto=True)
 
 
 @pytest.mark.parametrize(

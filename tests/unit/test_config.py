@@ -17,7 +17,7 @@ from aotcuda.errors import ConfigError
 from support.errors import assert_message, cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FULL = """
 arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]
@@ -105,6 +105,27 @@ def test_every_key_is_read() -> None:
     )
     assert (other.key, other.name) == ("tool.aotcuda.modules.plain", "plain")
     assert (module.frontend, other.frontend) == (None, "numba-cuda-mlir")
+
+
+def with_nul(value: object) -> Iterator[object]:
+    """Yield copies of a value, each with a NUL character in another string or key."""
+    if isinstance(value, str):
+        yield f"{value}\0"
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from ([*value[:at], other, *value[at + 1 :]] for other in with_nul(item))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield {f"{key}\0": item, **value}
+            yield from ({**value, key: other} for other in with_nul(item))
+
+
+def test_nul_in_any_string_is_refused() -> None:
+    tables = [*with_nul(tomllib.loads(FULL))]
+    assert len(tables) > 50
+    for table in tables:
+        with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.\S.*: \".*\" has a NUL character; remove it$"):
+            parse(table, environ={})  # type: ignore[arg-type]
 
 
 def test_targets_are_sorted_without_duplicates() -> None:

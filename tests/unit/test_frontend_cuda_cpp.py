@@ -381,15 +381,17 @@ def test_code_that_was_written_for_nvcc_gets_advice(settle, text, expected):
 
 
 @pytest.mark.parametrize(
-    ("data", "line"),
+    ("data", "fact"),
     [
-        (f"// {CODE}".encode("utf-16"), 1),  # as editors of Windows save it
-        (b"// caf\xe9\n// \xff\n" + CODE.encode(), 2),
+        (f"// {CODE}".encode("utf-16"), "line 1 is not UTF-8"),  # as editors of Windows save it
+        (f"// {CODE}".encode("utf-16-le"), "line 1 has a NUL character"),
+        (b"// caf\xe9\n// \xff\n" + CODE.encode(), "line 2 is not UTF-8"),
+        (CODE.encode() + b"\n\0\n#error hidden", f"line {CODE.count(chr(10)) + 2} has a NUL character"),
     ],
 )
-def test_a_file_in_another_encoding_is_refused(settle, data, line):
+def test_a_file_in_another_encoding_is_refused(settle, data, fact):
     assert first_line(settle, "kernels.plain = {}", data) == (
-        f"{KEY}.source: raw.cu does not compile for sm_80: line {line} is not UTF-8; save the file as UTF-8"
+        f"{KEY}.source: raw.cu does not compile for sm_80: {fact}; save the file as UTF-8"
     )
 
 

@@ -85,7 +85,7 @@ class CompileCache:
         if not self.is_on:
             return ""
         files = [item for item in inputs if isinstance(item, LinkInput)]
-        included = Headers(files, self._root, folders)
+        included = Headers(files, self._root, folders, options)
         if included.uncacheable(options):
             return ""
         items = [

@@ -154,7 +154,7 @@ class ModuleInputs:
         """Return the files that a module links or is compiled from, and their headers."""
         linked = self.surveyed.get(plan.config.name, self.linked[plan.config.name].inputs)
         items = [*linked, *self.sources_of(plan.units)]
-        return Headers(items, Path(self.job.root), self.header_folders(plan))
+        return Headers(items, Path(self.job.root), self.header_folders(plan), plan.config.options)
 
     def sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
         """Return the files other than Python modules that units are compiled from, each once."""

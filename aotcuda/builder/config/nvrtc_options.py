@@ -134,6 +134,11 @@ def read(items: Sequence[str]) -> Iterator[ParsedOption]:
         yield ParsedOption(index, text, option, value)
 
 
+def included(items: Sequence[str]) -> list[str]:
+    """Return the headers that options include before a source."""
+    return [parsed.value for parsed in read(items) if parsed.option.long == "pre-include" and parsed.value]
+
+
 class OptionList:
     """The shape of `nvrtc-options`: a list of options, each of which has its effect."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotcuda import registry
 from aotcuda.arch import Target
-from aotcuda.builder.config import checks, rules, target_list
+from aotcuda.builder.config import checks, keys, rules, target_list
 from aotcuda.builder.config.front_end_shapes import UnreadValue
 from aotcuda.builder.config.keys import ROOT, Key
 from aotcuda.builder.config.model import Config, Module, Options
@@ -30,6 +30,7 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
     """
     if not isinstance(table, Mapping):
         raise ROOT.mismatch(expected="a table", value=table)
+    _refuse_nul(table, ROOT)
     override = targets(environ.get("AOTCUDA_ARCH", ""))
     if override and "arch" not in table:
         table = {**table, "arch": [str(target) for target in override]}
@@ -43,6 +44,20 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
         options=_final_options(config.options),
         modules=tuple(replace(module, options=_final_options(module.options)) for module in config.modules),
     )
+
+
+def _refuse_nul(value: object, key: Key) -> None:
+    """Refuse strings with a NUL character: compilers and the system would read the part before it."""
+    if isinstance(value, str) and "\0" in value:
+        problem = f"{keys.string(value)} has a NUL character"
+        raise key.error(problem, "remove it")
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            _refuse_nul(name, key.child(name))
+            _refuse_nul(item, key.child(name))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _refuse_nul(item, key.item(index))
 
 
 def targets(variable: str) -> tuple[Target, ...]:

@@ -153,6 +153,7 @@ _ROWS = [
         "",
         "mark it __device__, or move the kernels into a file without host code",
     ),
+    (r"Formal parameter space overflowed", "", "pass a pointer to a struct in place of the struct"),
     # The linker.
     (
         r"newer version of nvJitLink",

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.link import inputs
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Headers:
         items: The inputs.
         root: The project's folder, resolved.
         include_dirs: The folders that headers are searched in, relative to `root` or absolute.
+        options: The compile options, which may include headers before each source; None if no option matters.
 
     Attributes:
         project_files: Headers and files of the inputs below the project's folder.
@@ -53,7 +55,9 @@ class Headers:
         others: The names in includes for which no header was found, such as those of the toolkit.
     """
 
-    def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
+    def __init__(
+        self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], options: Options | None = None
+    ) -> None:
         self.project_files: set[Path] = set()
         self.outside_files: set[Path] = set()
         self.missing: set[Path] = set()
@@ -64,6 +68,8 @@ class Headers:
         self._sources: list[LinkInput] = []
         self._read: set[Path] = set()  # the files of the sources, and their headers
         folders = [Path(root, path) for path in include_dirs]
+        names = nvrtc_options.included(options.nvrtc_options) if options is not None else []
+        before = "".join(f'#include "{name}"\n' for name in names).encode()
         for item in items:
             is_source = item.kind == "cu" and not item.internal
             if item.folder:
@@ -73,7 +79,7 @@ class Headers:
             if is_source:
                 self._sources.append(item)
                 source_folder = [Path(item.folder)] if item.folder else []
-                self._follow(item.data, [*source_folder, *folders])
+                self._follow(before + item.data, [*source_folder, *folders])
 
     @property
     def files(self) -> list[Path]:

@@ -65,10 +65,11 @@ def _compile(
     arguments: list[str],
     names: Sequence[str],
 ) -> tuple[bytes, dict[str, str]]:
-    if b"\xff" in source.data:
-        # NVRTC reads this byte as the end of the file, and reports success.
-        line = source.data[: source.data.index(b"\xff")].count(b"\n") + 1
-        message = f"{source.name} does not compile for {target}: line {line} is not UTF-8; save the file as UTF-8"
+    if end := re.search(rb"[\0\xff]", source.data):
+        # NVRTC reads these bytes as the end of the file, and reports success.
+        line = source.data[: end.start()].count(b"\n") + 1
+        fact = "has a NUL character" if end[0] == b"\0" else "is not UTF-8"
+        message = f"{source.name} does not compile for {target}: line {line} {fact}; save the file as UTF-8"
         raise CompileError(message)
     lto = "--dlink-time-opt" in arguments
     arguments = [*arguments, "--relocatable-device-code=true"]
@@ -81,7 +82,7 @@ def _compile(
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)
     arguments += list(options.nvrtc_options)
-    included = Headers([source], Path(source.folder or "/"), include_dirs)
+    included = Headers([source], Path(source.folder or "/"), include_dirs, options)
     with_marks = included.with_byte_order_marks()
     arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(with_marks.values())]
     headers = {name: _without_mark(path.read_bytes()) for name, path in with_marks.items()}

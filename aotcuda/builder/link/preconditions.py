@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import External, Unit
     from aotcuda.builder.link.symbols import Symbols
 
-_CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
+_CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?[Ee]rror: (.+)$", re.MULTILINE)
+_OPTION_ERROR = re.compile(r"^(?:Command-line|nvrtc:) error: (.+)$", re.MULTILINE)
+"""An error about an option of NVRTC, which has no place in a file."""
 _NO_HEADER = re.compile(r'cannot open source file "([^"]+)"')
 _NO_NAME = re.compile(r'identifier "(\w+)" is undefined')
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -93,6 +95,9 @@ def not_compiled(
     reason = f"{text} ({match[1]}:{match[2]})" if match else head.rpartition(": ")[2]
     if not match and (row := error_table.find(log)):
         return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {row.fact}; {row.remedy}")
+    if not match and (wrong := _OPTION_ERROR.search(log)):
+        remedy = "correct nvrtc-options, defines or include-dirs in options"
+        return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {wrong[1]}; {remedy}")
     if advice := _advice(text, match[1] if match else ""):
         return CompileError(
             f"{asked_by}: {item.name} does not compile for {target}: {reason}; {advice}\n{_first_errors(log)}"
