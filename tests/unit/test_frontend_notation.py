@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -81,3 +82,19 @@ def test_dtypes_of_module_that_numba_lacks_are_ignored(notation: Any, dtype: np.
 def test_dtype_in_signature_that_numba_lacks_is_refused(notation: Any, dtype: np.dtype) -> None:
     with pytest.raises(ValueError, match=r"^D is dtype.*, and Numba has no type for it; use a dtype"):
         notation.parse("void(D[::1])", {"D": dtype})
+
+
+class Level(enum.IntEnum):
+    HIGH = 1
+
+
+class Ratio(float): ...
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(Level, "int64"), (Ratio, "float64"), (bool, "bool"), (np.int8, "int8"), (np.object_, None)]
+)
+def test_pythons_types_are_refused_with_the_type_to_write(notation: Any, value: type, written: str | None) -> None:
+    remedy = rf"^D is (NumPy's|Python's) type, .*; write {written}$" if written else "^'D' is not a Numba type"
+    with pytest.raises(ValueError, match=remedy):
+        notation.parse("void(D)", {"D": value})

@@ -153,7 +153,7 @@ _ROWS = [
         "",
         "mark it __device__, or move the kernels into a file without host code",
     ),
-    (r"Formal parameter space overflowed", "", "pass a pointer to a struct in place of the struct"),
+    (r"Formal parameter space overflowed", "", "pass arrays or pointers in place of large structs and tuples"),
     # The linker.
     (
         r"newer version of nvJitLink",

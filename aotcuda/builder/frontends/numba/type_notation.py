@@ -232,9 +232,12 @@ class Notation:
                 value = getattr(value, part, None) if isinstance(value, ModuleType) else None
             if not isinstance(value, type) or not issubclass(value, np.generic | bool | int | float | complex):
                 continue
+            plain = next((base for base in (bool, int, float, complex) if issubclass(value, base)), value)
             try:
-                own = self.spell(self._numpy.from_dtype(np.dtype(value)))
+                own = self.spell(self._numpy.from_dtype(np.dtype(value if issubclass(value, np.generic) else plain)))
             except Exception:  # noqa: BLE001, S112 (Numba has no such type either)
+                continue
+            if own == "pyobject":
                 continue
             whose = "NumPy's" if issubclass(value, np.generic) else "Python's"
             return f"{name} is {whose} type, and a signature has Numba's; write {own}"
