@@ -135,7 +135,7 @@ UNLINKABLE = {
     "exported by Triton": (
         'frontend = "triton"',
         'frontend = "triton"\nfunctions.f = "float32(float32)"',
-        """rows".functions: the front end triton has no functions; remove them, or move them to a module of another
+        """rows".functions: the front end triton has no functions; remove the key, or move it to a module of another
         front end""",
     ),
     "in a circle": (

@@ -10,8 +10,11 @@ import pytest
 
 from aotcuda import registry
 from aotcuda.arch import parse as target
-from aotcuda.builder.config.model import Config, LinkItem, Options
+from aotcuda.builder.config import settings
+from aotcuda.builder.config.front_end_shapes import FrontEndValue
+from aotcuda.builder.config.model import Config, LinkItem, Module, Options
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends import loading
 from aotcuda.builder.frontends.numba.config import Function, Kernel
 from aotcuda.errors import ConfigError
 from support.errors import assert_message, cases
@@ -271,9 +274,24 @@ def test_errors_end_with_an_example_for_the_front_end(front_end: str) -> None:
             accepted[key] = example
         else:
             assert key == "functions"
-            assert error.endswith("remove them, or move them to a module of another front end")
+            assert error.endswith("remove the key, or move it to a module of another front end")
     (config_module,) = parse(tomllib.loads("\n".join([start, *accepted.values()])), environ={}).modules
     assert config_module.frontend == front_end
+
+
+FRONT_END_KEYS = [
+    key for key, (_, setting) in settings.settings(Module).items() if isinstance(setting.shape, FrontEndValue)
+]
+
+
+@pytest.mark.parametrize("key", FRONT_END_KEYS)
+@pytest.mark.parametrize("front_end", registry.names())
+def test_each_front_end_reads_or_refuses_each_key(front_end: str, key: str) -> None:
+    source = "" if key == "source" else f'source = "{"k.cu" if front_end == "cuda-cpp" else "pkg._k"}"'
+    text = f'{ARCH}\n[modules."pkg.k"]\nfrontend = "{front_end}"\n{source}\n{key} = 3'
+    shapes = loading.tables(front_end).SHAPES
+    expected = ": expected " if key in shapes else f"{front_end} has no {key}; "
+    assert expected in message(text)
 
 
 def test_long_values_are_shortened() -> None:

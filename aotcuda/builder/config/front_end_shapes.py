@@ -56,7 +56,7 @@ class UnreadValue:
         shape = shapes.get(self.part)
         if shape is None:
             problem = f"the front end {front_end} has no {self.part}"
-            raise self.key.error(problem, "remove them, or move them to a module of another front end")
+            raise self.key.error(problem, "remove the key, or move it to a module of another front end")
         example = examples.get(self.part)
         hint = self.key.hint if example is None else f"write for example {self.part} = {example}"
         return shape.read(self.value, dataclasses.replace(self.key, hint=hint))

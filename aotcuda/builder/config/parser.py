@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from aotcuda import registry
@@ -115,15 +115,11 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
     return replace(module, types=config.types, **parts)
 
 
-_FRONT_END_PARTS = ("source", "functions", "kernels", "variants", "general", "pack", "pack_from")
-"""The parts of a module that its front end reads."""
-
-
 def _read(module: Module, name: str) -> dict[str, Any]:
     """Return the parts of a module that the front end called `name` reads."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
-    values = {part: getattr(module, part) for part in _FRONT_END_PARTS}
+    values = {field.name: getattr(module, field.name) for field in fields(module)}
     return {
         part: item.read(tables.SHAPES, name, examples) for part, item in values.items() if isinstance(item, UnreadValue)
     }
