@@ -247,7 +247,7 @@ LINK_ITEMS: dict[str, Case] = {
         SOURCE,
         {"f.ltoir": b"hello"},
         'link = ["f.ltoir"]',
-        "pkg.k: linking for sm_80 failed: ERROR 1: bad input: does not match type NVJITLINK_INPUT_LTOIR",
+        "pkg.k: linking for sm_80 failed: f.ltoir is no LTOIR; make it by nvcc -rdc=true -dlto -ltoir",
     ),
     "a header that is not there, of a source outside the project": (
         SOURCE,

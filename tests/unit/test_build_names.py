@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -105,6 +106,23 @@ class Callable:
 @pytest.mark.parametrize("function", [lambda code: None, lambda *codes: None, lambda code, more=1: None, Callable()])
 def test_callback_with_one_parameter_is_accepted(function):
     inputs.check_parameter(function, "KEY")
+
+
+async def waits(code): ...
+
+
+async def waits_and_yields(code):
+    yield
+
+
+class Waits:
+    async def __call__(self, code): ...
+
+
+@pytest.mark.parametrize("function", [waits, waits_and_yields, lambda code: (yield), Waits(), functools.partial(waits)])
+def test_callback_that_a_call_does_not_run_is_refused(function):
+    with pytest.raises(SourceError, match=r"^KEY is a generator or a coroutine, which a call does not run; name an "):
+        inputs.check_parameter(function, "KEY")
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b: None, lambda *, code: None, lambda **codes: None])

@@ -156,6 +156,11 @@ _ROWS = [
     (r"Formal parameter space overflowed", "", "pass arrays or pointers in place of large structs and tuples"),
     # The linker.
     (
+        r"bad input: does not match type NVJITLINK_INPUT_LTOIR(.+)$",
+        "{0} is no LTOIR",
+        "make it by nvcc -rdc=true -dlto -ltoir",
+    ),
+    (
         r"newer version of nvJitLink",
         "an input holds LTOIR of a newer CUDA than this linker's",
         "build it with the toolkit's CUDA version or an older one, or link its source",

@@ -251,12 +251,18 @@ def _check_callback(name: str, key: str) -> None:
     check_parameter(value, f"{key}: {name}")
 
 
+_NOT_RUN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
 def check_parameter(function: Callable[..., object], where: str) -> None:
     """Refuse a callback that cannot be called with one argument.
 
     Raises:
-        SourceError: It has no parameter, or more than one without a default.
+        SourceError: A call would run nothing, or it has no parameter, or more than one without a default.
     """
+    if any(test(function) or test(type(function).__call__) for test in _NOT_RUN):
+        message = f"{where} is a generator or a coroutine, which a call does not run; name an ordinary function"
+        raise SourceError(message)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a callable of an extension module
