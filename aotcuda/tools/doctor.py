@@ -53,6 +53,7 @@ def examine() -> dict[str, Any]:
     problem = extension.why_not()
     driver = _driver()
     modules = installed_modules.find()
+    manifests = [item.packaged.manifest for item in modules if item.packaged]
     return {
         "version": VERSION,
         "aotcuda": {"version": aotcuda.__version__, "path": str(Path(aotcuda.__file__).parent)},
@@ -76,9 +77,7 @@ def examine() -> dict[str, Any]:
         "caches": listing.totals(),
         "environment": dict(sorted((name, _public(value)) for name, value in os.environ.items() if _is_listed(name))),
         "modules": [_module(module, driver) for module in modules],
-        "packs": [
-            packs.status(name) for name in packs.names(item.packaged.manifest for item in modules if item.packaged)
-        ],
+        "packs": [packs.status(name, manifests) for name in packs.names(manifests)],
     }
 
 

@@ -1,7 +1,8 @@
 """List the kernels that a pack serves in this environment, and reasons against the others, for `check` and `doctor`.
 
 A separate process imports the pack and its packages; this module is also the script of that process. Without a GPU, the
-process sees the stand-ins of dry runs, since packages may use Triton only with a GPU.
+process sees the stand-ins of dry runs, since packages may use Triton only with a GPU: one of the pack's first target,
+since globals of the packages may depend on the GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from aotcuda import arch
 from aotcuda.common import distributions, object_path
+from aotcuda.gpus import BY_NUMBER
+from aotcuda.manifest import kernel_targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,40 +39,42 @@ def status(name: str, manifests: Iterable[Any] = ()) -> dict[str, Any]:
 
     Args:
         name: The pack.
-        manifests: The manifests of its modules, which describe the kernels of a pack that cannot be imported.
+        manifests: The manifests of modules; those of the pack name the GPU to stand in for, and describe the kernels of
+            a pack that cannot be imported.
     """
-    facts = _status(name)
+    own = [item for item in manifests if "pack" in item and item["module"].rpartition(".")[0] == name]
+    targets = [target for item in own for target in kernel_targets(item) if arch.parse(target).capability in BY_NUMBER]
+    facts = _status(name, targets)
     if facts["problem"] and not facts["kernels"]:
-        facts["kernels"] = list(_described(name, manifests, facts["problem"]))
+        facts["kernels"] = list(_described(own, facts["problem"]))
     return facts
 
 
-def _described(name: str, manifests: Iterable[Any], problem: str) -> Iterator[dict[str, Any]]:
+def _described(manifests: Iterable[Any], problem: str) -> Iterator[dict[str, Any]]:
     """Yield the facts of kernels by the manifests of a pack; none is served."""
     for manifest in manifests:
-        pack = manifest.get("pack")
-        if pack is not None and manifest["module"].rpartition(".")[0] == name:
-            common = {"source": pack["source"], "distribution": pack["distribution"], "version": pack["version"]}
-            triton = manifest["toolchain"].get("triton", "")
-            for kernel in dict.fromkeys(item["name"] for item in manifest["kernels"]):
-                yield {**common, "path": kernel, "triton": triton, "installed": None, "reason": problem}
+        pack = manifest["pack"]
+        common = {"source": pack["source"], "distribution": pack["distribution"], "version": pack["version"]}
+        triton = manifest["toolchain"].get("triton", "")
+        for kernel in dict.fromkeys(item["name"] for item in manifest["kernels"]):
+            yield {**common, "path": kernel, "triton": triton, "installed": None, "reason": problem}
 
 
-def _stand_ins(folder: str) -> dict[str, str]:
+def _stand_ins(folder: str, targets: list[str]) -> dict[str, str]:
     """Return variables that make the separate process see the stand-ins of dry runs, if there is no GPU."""
     from aotcuda.tools.record import dry, process  # noqa: PLC0415 (a GPU is queried only if there are packs)
 
     if dry.has_gpu():
         return {}
     return {
-        **dry.choose({}, dry=True, gpu=None).environ,
+        **dry.choose({"arch": targets}, dry=True, gpu=None).environ,
         **process.injected_environment(),
         "AOTCUDA_RECORD_FOLDER": folder,
         "TRITON_CACHE_DIR": str(Path(folder, "triton")),
     }
 
 
-def _status(name: str) -> dict[str, Any]:
+def _status(name: str, targets: list[str]) -> dict[str, Any]:
     disabling = ("AOTCUDA_IN_PLACE", "AOTCUDA_BUILDING", "AOTCUDA_PACKS", "TRITON_INTERPRET")
     environ = {key: value for key, value in os.environ.items() if key not in disabling}
     with tempfile.TemporaryDirectory(prefix="aotcuda-packs-") as folder:
@@ -76,7 +82,7 @@ def _status(name: str) -> dict[str, Any]:
         command = [sys.executable, "-W", "ignore", "-m", __name__, name, str(out)]
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _SECONDS}
         try:
-            done = subprocess.run(command, env={**environ, **_stand_ins(folder)}, check=False, **options)
+            done = subprocess.run(command, env={**environ, **_stand_ins(folder, targets)}, check=False, **options)
         except subprocess.TimeoutExpired:
             problem = f"the imports of its packages took more than {_SECONDS} s"
             return {"pack": name, "problem": problem, "kernels": []}

@@ -160,6 +160,19 @@ def test_a_pack_without_importable_modules_says_so(tmp_path: Path) -> None:
     assert "needs libcuda.so.1" in done.err
 
 
+def test_check_sees_a_gpu_that_the_pack_is_for(tmp_path: Path) -> None:
+    source = KERNEL.format(body="tl.store(x, ARCH)")
+    source += "ARCH = tl.constexpr(triton.runtime.driver.active.get_current_target().arch)\n"
+    assert built_pack(tmp_path, {"foreign/facts.py": source})[1] == {"facts": 1}
+    (wheel,) = (tmp_path / "project" / "dist").glob("*.whl")
+    projects.unpacked(wheel, tmp_path / "installed")
+    projects.put(tmp_path / "installed", {"my_pack/__init__.py": "from aotcuda import packs\n\npacks.use(__name__)\n"})
+    path = os.pathsep.join(str(tmp_path / name) for name in ("installed", "site"))
+    for command in (("check", "my_pack"), ("doctor",)):
+        done = projects.run(tmp_path, sys.executable, "-m", "aotcuda", *command, PYTHONPATH=path)
+        assert "serves 1 of 1" in done.out, done.out + done.err
+
+
 @pytest.mark.matrix
 def test_a_recorded_pack_serves_an_unchanged_package(
     tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch

@@ -281,7 +281,7 @@ def test_require_needs_each_kernel_of_an_installed_pack(
         {**PACK, "path": f"k{number}", "triton": "3.6", "installed": "1.0", "reason": reason}
         for number, reason in enumerate(reasons)
     ]
-    monkeypatch.setattr(packs, "_status", lambda name: {"pack": name, "problem": problem, "kernels": kernels})
+    monkeypatch.setattr(packs, "_status", lambda name, _: {"pack": name, "problem": problem, "kernels": kernels})
     code, out, message = run(capsys, "mypkg.kernels", "--require", "H100@580")
     assert code == (1 if error else 0)
     assert error in message
