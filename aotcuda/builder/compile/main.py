@@ -257,4 +257,6 @@ def _without_collection() -> Iterator[None]:
 
 def _front_end_key(job: Job) -> str:
     """Return the key that names the job's front end, and the modules that use it, as the beginning of errors."""
-    return f"{job.plans[0].frontend_key}: the front end of {', '.join(item.config.name for item in job.plans)}"
+    names = [item.config.name for item in job.plans]
+    more = f" and {len(names) - 2} more modules" if len(names) > 3 else ""
+    return f"{job.plans[0].frontend_key}: the front end of {', '.join(names[:2] if more else names)}{more}"
