@@ -301,6 +301,12 @@ def test_init_writes_for_a_project_with_a_setup_cfg_alone(tmp_path: Path, capsys
     [
         ("import nothing_like_this", "No module named 'nothing_like_this'; install what provides it: {python} -m pip"),
         ("from pkg import nope", "; correct the import: pkg is a package of this project"),
+        ("from json import nope", "; correct the import, or install what the imported module needs"),
+        (
+            "raise ImportError('x.so: undefined symbol: y', name='x', path='x.so')",
+            "x.so: undefined symbol: y; correct the import, or install what the imported module needs",
+        ),
+        ("raise ImportError('a library is missing')", "missing; correct the import, or install what"),
     ],
 )
 def test_record_names_the_import_that_ended_the_command(program: str, message: str, tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ class Launches:
         installed: The distribution of each imported package, by the name of the package.
         results: The first reads of results of launches that were not executed: the call and `file:line`.
         failures: Launches that could not be recorded, with tracebacks.
-        failed_imports: The imports that ended processes: the message, the missing module or None, and the Python.
+        failed_imports: The imports that ended processes: the message, the module or None, the Python, and True if there
+            is no such module.
         refused: The first launches whose arguments Numba refused: `file:line`, and the fact.
         files: Files of the user that the command wrote after it had timed configs without executing launches.
     """
@@ -77,7 +78,7 @@ class Launches:
     installed: dict[str, str]
     results: tuple[tuple[str, str], ...]
     failures: tuple[tuple[str, str], ...]
-    failed_imports: tuple[tuple[str, str | None, str], ...] = ()
+    failed_imports: tuple[tuple[str, str | None, str, bool], ...] = ()
     refused: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
@@ -103,7 +104,9 @@ def read(folders: Sequence[Path], root: Path) -> Launches:
         },
         results=tuple((item["call"], _relative(item["site"], root)) for item in select("result")),
         failures=each((item["fact"], item["traceback"]) for item in select("failure")),
-        failed_imports=each((item["error"], item["name"], item["python"]) for item in select("import")),
+        failed_imports=each(
+            (item["error"], item["name"], item["python"], item["missing"]) for item in select("import")
+        ),
         refused=each(f"{_relative(item['site'], root)}: {item['fact']}" for item in select("refused")),
         files=each(item["path"] for item in select("file")),
     )

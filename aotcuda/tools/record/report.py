@@ -83,12 +83,13 @@ def print_files(launches: Launches) -> None:
 
 def print_failed_import(launches: Launches, project: Project) -> bool:
     """Print the import that ended the command; return False if none did."""
-    for error, name, python in launches.failed_imports[:1]:
+    for error, name, python, is_missing in launches.failed_imports[:1]:
         top = (name or "").partition(".")[0]
-        own = top in project.own_packages()
-        remedy = f"install what provides it: {python} -m pip install {top}" if top else "correct the import"
-        if own:
+        remedy = "correct the import, or install what the imported module needs"
+        if top in project.own_packages():
             remedy = f"correct the import: {top} is a package of this project"
+        elif top and is_missing:
+            remedy = f"install what provides it: {python} -m pip install {top}"
         say(f"the command ended at a failed import, before it launched anything: {error}; {remedy}")
         return True
     return False

@@ -95,7 +95,8 @@ def _record_end(hook: Callable[..., object]) -> Callable[..., object]:
             from aotcuda_recorder import log  # noqa: PLC0415 (most programs do not fail)
 
             with log.guard("the exception that ended the program cannot be recorded"):
-                log.write_first({"kind": "import", "error": str(error), "name": error.name, "python": sys.executable})
+                item = {"kind": "import", "error": str(error), "name": error.name, "python": sys.executable}
+                log.write_first({**item, "missing": isinstance(error, ModuleNotFoundError)})
         return hook(kind, error, trace)
 
     return record
