@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,23 @@ def test_records_of_other_packages_are_merged_into_a_pack(
     (file,) = [module["variants"] for module in modules.values() if module.get("pack")]
     assert json.loads((project / file).read_text())["kernels"]["scale"]["variants"] == [VARIANT]
     assert records.load(project / records.FILE_NAME).runs == 1
+
+
+@pytest.mark.needs("tomlkit")
+@pytest.mark.parametrize("module", ["foreign.ops", "mypkg.ops"])
+@pytest.mark.parametrize("has_torch", [True, False])
+def test_a_merged_pack_requires_torch_if_it_is_installed(
+    module: str, has_torch: bool, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"torch": ["torch"]} if has_torch else {})
+    build = '[build-system]\nrequires = ["hatchling"]\n'
+    (project / "pyproject.toml").write_text(SETTINGS + (PACK if module == "foreign.ops" else "") + build)
+    (project / "my_pack").mkdir()
+    records.add(tmp_path / "record.json", Recorded(records=[launch(module)], runs=1))
+    assert cli.main(["record", "--merge", str(tmp_path / "record.json")]) == 0
+    required = tomllib.loads((project / "pyproject.toml").read_text())["build-system"]["requires"]
+    names = {item.partition("=")[0] for item in required}
+    assert ("torch" in names) == (has_torch and module == "foreign.ops")
 
 
 MARKERS = ["helper>=1; python_version < '3.12'", "helper>=2; python_version >= '3.12'"]

@@ -85,8 +85,8 @@ def requirements(
     Args:
         sources: The source modules of the kernels.
         project: The project.
-        installed: The distribution of each package that a command imported. Others are looked up here, and a package
-            of an unknown distribution is left out.
+        installed: The distribution of each package that a command imported; empty for merged records. Others are
+            looked up here, and a package of an unknown distribution is left out.
         has_triton: True if the project itself has kernels of Triton.
     """
     packages = {package for source in sources if (package := _package(source, project)) is not None}
@@ -95,7 +95,7 @@ def requirements(
     known = {name: found[0] for name, found in metadata.packages_distributions().items()} | dict(installed)
     lines = []
     names = {"triton", *(known[package] for package in packages if package in known)}
-    if packages and "torch" in installed:
+    if packages and "torch" in (installed or known):
         names.add("torch")  # the packages' modules import it, also where their metadata does not require it
     for name in sorted(names):
         try:
