@@ -195,6 +195,8 @@ class Kernel:
             LaunchError: An option is not possible, or unknown. The launch raises errors that depend on the GPU.
             ArgumentError: The stream is not a stream.
         """
+        if cluster is priority is carveout is None and cooperative is dependent is False and not unknown:
+            return self[grid, block, stream, shared]
         with importing:
             from .launch import launch_attributes  # noqa: PLC0415 (few programs have any)
             from .launch.launch_config import dimensions  # noqa: PLC0415
@@ -211,16 +213,8 @@ class Kernel:
             carveout=carveout,
         )
         if stream is None or isinstance(stream, int):
-            return self._with_attributes(grid, block, stream, shared, attributes)
-        return self._with_attributes(grid, block, config_key.handle_of(stream), shared, attributes).with_stream(stream)
-
-    def _with_attributes(
-        self, grid: Any, block: Any, stream: int | None, shared: int, attributes: LaunchAttributes
-    ) -> Launcher:
-        """Return the launcher of a configuration with attributes; `stream` is a handle."""
-        if not attributes:
-            return self[grid, block, stream, shared]
-        return self.launcher(grid, block, stream, shared, attributes)
+            return self.launcher(grid, block, stream, shared, attributes)
+        return self.launcher(grid, block, config_key.handle_of(stream), shared, attributes).with_stream(stream)
 
     def launcher(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.launch.arguments import arrays
 from aotcuda.runtime.launch.execute import Launcher
 from support import libraries
 from support.libraries import Array, State
@@ -103,6 +104,22 @@ def test_open_types_take_one_step_too(cuda, path, monkeypatch):
     for _ in range(2):
         k[2, 32](array)
     assert len(cuda.launches()) == 4
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch", "numba", "interface"])
+@pytest.mark.parametrize("stream", [None, 0x40])
+def test_later_launches_make_no_views_of_contiguous_arrays(cuda, path, monkeypatch, library, stream):
+    if path != "general":
+        pytest.skip("C launches")
+    with libraries.installed():
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        first, second = (libraries.make(Array(library, State(address=at))) for at in (1 << 40, 1 << 41))
+        for _ in range(3):
+            k[1, 32, stream](first)
+        monkeypatch.setattr(arrays, "_view", lambda *_: pytest.fail("a view"))
+        k[1, 32, stream](second)
+    before, after = (bytes.fromhex(launch["parameters"]) for launch in cuda.launches()[-2:])
+    assert after == before.replace((1 << 40).to_bytes(8, "little"), (1 << 41).to_bytes(8, "little")) != before
 
 
 def test_error_of_current_stream_is_that_of_an_argument(cuda, monkeypatch, path):

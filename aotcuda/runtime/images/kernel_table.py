@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..jit.fallback import Fallback
     from ..jit.overloads import JitOverloads
     from ..launch.arguments.argument_layout import PackedOverload
-    from ..launch.arguments.overloads import OverloadTable, Selection, Specialization
+    from ..launch.arguments.overloads import OverloadTable, Selection
     from .device_kernel import DeviceKernel
     from .library import Library
 
@@ -124,9 +124,7 @@ class KernelTable:
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
-                table = _table_class(record)(record, where, self.live, self.library.current_device)
-                table.one_gpu = self.library.device >= 0
-                cache.table = table
+                cache.table = _table_class(record)(record, where, self.live, self.library.current_device)
             return cache.table
 
     def _for_this_machine(self, record: Kernel) -> Kernel:
@@ -139,11 +137,6 @@ class KernelTable:
             if any(not library.has_image(gpu) or library.has_variant(overload, gpu) for gpu in gpus)
         ]
         return record if len(overloads) in (0, len(record["overloads"])) else {**record, "overloads": overloads}
-
-    def find(self, name: str, args: tuple[object, ...]) -> Specialization | None:
-        """Return `OverloadTable.find` for a kernel; None before its first launch."""
-        cache = self.caches.get(name)
-        return None if cache is None or cache.table is None else cache.table.find(args)
 
     def select(self, name: str, args: tuple[object, ...], stream: int | None) -> Selection | None:
         """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.

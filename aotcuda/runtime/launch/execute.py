@@ -134,7 +134,7 @@ class Launcher(ProcessLocal):
 
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         configuration = self.configuration
-        specialization = kernel_table.find(self.name, args)
+        specialization = kernel_table.table(self.name).find(args)
         if specialization is not None and (
             self._specializations is None or specialization.was_offered(configuration.kind)
         ):
@@ -384,17 +384,16 @@ def make_configured(launcher_class: type[Launcher], images: Images, name: str, w
     """Return the function that makes the launchers of a kernel without the extension, as `configured` does in C."""
 
     def configured(parts: Any) -> Any:
-        owner = None
-        if type(parts) is tuple and 2 < len(parts) < 5 and parts[2] is not None and type(parts[2]) is not int:
+        configuration, owner = Configuration.of(parts), None
+        if configuration is None and type(parts) is tuple and 2 < len(parts) < 5:
             owner = parts[2]
             read = config_key.readers.get(type(owner))
             if read is None:
                 return None
             try:
-                parts = (*parts[:2], read(owner), *parts[3:])
+                configuration = Configuration.of((*parts[:2], read(owner), *parts[3:]))
             except Exception:  # noqa: BLE001 (the caller then reads the stream again, and raises the error)
                 return None
-        configuration = Configuration.of(parts)
         if configuration is None:
             return None
         launcher = launcher_class(images, name, where, configuration, None)

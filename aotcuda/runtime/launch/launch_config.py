@@ -96,16 +96,22 @@ class Configuration:
             return None
         if stream is not None and (type(stream) is not int or not 0 <= stream < 1 << 64):
             return None
-        grid = (grid, 1, 1) if type(grid) is int else _three(grid)
-        block = (block, 1, 1) if type(block) is int else _three(block)
-        if grid is None or block is None or type(shared) is not int:
-            return None
-        (x, y, z), (u, v, w) = grid, block
-        threads = u * v * w
-        if x < 1 or y < 1 or z < 1 or u < 1 or v < 1 or w < 1 or shared < 0 or threads > _MOST_THREADS:
-            return None
+        if type(grid) is type(block) is type(shared) is int:  # most configurations
+            if grid < 1 or not 1 <= block <= _MOST_THREADS or shared < 0:
+                return None
+            numbers = (grid, 1, 1, block, 1, 1, shared, block)
+        else:
+            grid = (grid, 1, 1) if type(grid) is int else _three(grid)
+            block = (block, 1, 1) if type(block) is int else _three(block)
+            if grid is None or block is None or type(shared) is not int:
+                return None
+            (x, y, z), (u, v, w) = grid, block
+            threads = u * v * w
+            if x < 1 or y < 1 or z < 1 or u < 1 or v < 1 or w < 1 or shared < 0 or threads > _MOST_THREADS:
+                return None
+            numbers = (x, y, z, u, v, w, shared, threads)
         made: Configuration = _new(cls)
-        made.numbers, made.stream = (x, y, z, u, v, w, shared, threads), stream
+        made.numbers, made.stream = numbers, stream
         made.attributes, made.by_grid, made.elements = None, False, 0
         return made
 

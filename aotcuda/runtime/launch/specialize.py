@@ -342,4 +342,4 @@ def _use_cupy() -> None:
     cupy: Any = sys.modules["cupy"]
     classes = getattr(cupy, "ndarray", None), getattr(cupy.cuda, "MemoryPointer", None)
     contiguous = foreign_names.CUPY_CONTIGUOUS.path
-    fast.in_use().set_cupy(*classes, contiguous, *in_c, arrays.cupy_stream(), arrays.orders_cupy_stream())
+    fast.in_use().set_cupy(*classes, contiguous, *in_c, cupy.cuda.get_current_stream, arrays.orders_cupy_stream())

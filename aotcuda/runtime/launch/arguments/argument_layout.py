@@ -176,6 +176,13 @@ class PackedOverload:
         return [value for index in self.addresses if isinstance(value := values[index], int)]
 
 
+def item_at(read: Any, path: tuple[int, ...]) -> Any:
+    """Return the item to which the indices of a path lead, or what was read itself."""
+    for at in path:
+        read = read[at]
+    return read
+
+
 def _alignments(parameters: list[Parameter], before: tuple[int, ...]) -> Iterator[Alignment]:
     for at, parameter in enumerate(parameters):
         if parameter["kind"] == "tuple":

@@ -30,10 +30,11 @@ from . import array_view, foreign_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from .array_view import View
 
+    Call = TypeVar("Call", bound=Callable[..., Any])
     Reader = Callable[[Any, list[object], int], View | None]
 
 TORCH = {f"torch.{name}": typestr for name, typestr in TYPE_STRINGS.items()}
@@ -166,7 +167,7 @@ def current_stream(args: Iterable[object], device: int | None) -> int:
         return 0
     library, array = leading
     if library == "cupy":
-        return int(cupy_stream()().ptr)
+        return int(cupy_stream()())
     current = torch_stream()
     assert current is not None  # noqa: S101 (otherwise `find_leading` returns no tensor)
     return int(current(array.get_device() if device is None else device))
@@ -189,10 +190,10 @@ def find_leading(args: Iterable[object]) -> tuple[str, Any] | None:
     return None
 
 
-def cupy_stream() -> Callable[[], Any]:
-    """Return CuPy's function that returns its current stream."""
-    current: Callable[[], Any] = sys.modules["cupy"].cuda.get_current_stream
-    return current
+def cupy_stream() -> Callable[[], int]:
+    """Return the function that returns the handle of CuPy's current stream."""
+    cuda: Any = sys.modules["cupy"].cuda
+    return lambda: cuda.get_current_stream().ptr
 
 
 def orders_cupy_stream() -> bool:
@@ -293,15 +294,15 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         typestr, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
         if ready != 0:  # 0 means that the array is bound to no stream
-            wait(_to_int(ready), pending, stream, mutual=True)
+            wait(to_int(ready), pending, stream, mutual=True)
         # The interface lacks the strides of some arrays with broadcast dimensions.
-        return _view(typestr, _to_int(address), array.shape, array.strides, False)
+        return _view(typestr, to_int(address), array.shape, array.strides, False)
     except (AttributeError, TypeError):  # an array of another release, with other attributes
         return _read_interface(array, pending, stream)
 
 
-def _to_int(number: Any) -> int:
-    """Convert to an int; ignore methods of subclasses of int."""
+def to_int(number: Any) -> int:
+    """Return a number as an int; ignore methods of subclasses of int."""
     return int.__index__(number) if isinstance(number, int) else int(number)
 
 
@@ -366,3 +367,13 @@ def wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> Non
         from ... import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
         pending.append(streams.MutuallyReady(ready) if mutual else streams.Ready(ready))
+
+
+def waiting(function: Call, current: Callable[[], int], *, mutual: bool) -> Call:
+    """Return a reader, or a step of `packing`, that first lets the launch wait for a library's current stream."""
+
+    def wait_and_call(array: object, *others: Any) -> Any:
+        wait(int(current()), others[-2], others[-1], mutual=mutual)  # `pending` and the launch's stream
+        return function(array, *others)
+
+    return wait_and_call  # type: ignore[return-value]  # with the parameters of `function`

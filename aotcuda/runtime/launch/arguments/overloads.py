@@ -28,7 +28,7 @@ from ....common import scalar_types
 from ... import errors
 from .. import arguments
 from . import arrays, keys, parameter_kinds, scalars
-from .argument_layout import BLOCK, PackedOverload
+from .argument_layout import BLOCK, PackedOverload, item_at
 from .array_view import is_aligned, overlap
 
 TYPE_CHECKING = False
@@ -148,7 +148,7 @@ class ArgumentTypes:
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
         at = next((at for at, each in enumerate(families) if "cupy" in each), -1)
         if at >= 0 and arrays.orders_cupy_stream():
-            self.readers[at] = _waiting(readers[at])
+            self.readers[at] = arrays.waiting(readers[at], arrays.cupy_stream(), mutual=True)
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the specialization for the values that were read."""
@@ -176,7 +176,6 @@ class OverloadTable:
     Attributes:
         overloads: The overloads, in the configuration's order.
         live: The validity flag: empty once the images are unloaded, or the process forked.
-        one_gpu: True if the machine has one GPU, so that all tensors are on one stream.
     """
 
     __slots__ = (
@@ -188,7 +187,6 @@ class OverloadTable:
         "_separates_large",
         "_where",
         "live",
-        "one_gpu",
         "overloads",
     )
 
@@ -205,7 +203,6 @@ class OverloadTable:
         """
         self._where = where
         self._device = device
-        self.one_gpu = False
         self.live = live
         self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
         self._has_tuples = any(map(_has_tuple, self.overloads))
@@ -259,7 +256,7 @@ class OverloadTable:
         pairs = zip(specialization.coders, specialization.key, strict=True)
         codes: dict[int, tuple[Coder, object]] = {coder.at: (coder, code) for coder, code in pairs}
         families = set(map(arrays.family, _leaves(args)))
-        find, current = packing.find_streams(types.leader, families, one_gpu=self.one_gpu)
+        find, current = packing.find_streams(types.leader, families)
         steps = packing.steps(overload, args, types.readers, codes, current)
         specialization.launch = packing.make_launch(
             overload, steps, find, self.stream, self._where, specialization.served, driver, driver.launch
@@ -378,9 +375,7 @@ class OverloadTable:
             AlignmentError: One is not.
         """
         for path, alignment, with_strides in overload.alignments:
-            read: Any = reads
-            for at in path:
-                read = read[at]
+            read = item_at(reads, path)
             if not is_aligned(read, alignment, with_strides=with_strides):
                 from . import explain  # noqa: PLC0415 (only errors come here)
 
@@ -461,16 +456,6 @@ class OverloadTable:
             self._argument_types.clear()
         self._argument_types[key] = types
         return types
-
-
-def _waiting(read: Read) -> Read:
-    """Return a reader of an array of CuPy, or of a tuple with one, that first waits for CuPy's current stream."""
-
-    def read_waiting(array: object, pending: list[object], stream: int) -> object:
-        arrays.wait(int(arrays.cupy_stream()().ptr), pending, stream, mutual=True)
-        return read(array, pending, stream)
-
-    return read_waiting
 
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:

@@ -2,18 +2,17 @@
 
 The function has a step for each argument, which appends the numbers that the argument's reader and the parameter's
 `fit` give, or declines. If one declines, the caller finds the plan of the arguments, or the reason why there is none.
-For arrays of CuPy and PyTorch and for `__cuda_array_interface__`, a step begins with a quick check: contiguous arrays
-of the plan's dtype.
+For arrays of CuPy, PyTorch and Numba and for `__cuda_array_interface__`, a step begins with a quick check: contiguous
+arrays of the plan's dtype, of Numba those of one dimension.
 """
 
 from __future__ import annotations
 
 import struct
-import sys
 from functools import partial
 
 from . import arrays, parameter_kinds
-from .argument_layout import address_of_attributes
+from .argument_layout import address_of_attributes, item_at
 from .array_view import MOST_BYTES, is_aligned, item_bytes
 
 TYPE_CHECKING = False
@@ -150,38 +149,35 @@ def steps(
     for at, (arg, read, fit) in enumerate(zip(args, readers, overload.fits, strict=True)):
         coder, code = codes.get(at, (None, None))
         checks = [item for item in overload.alignments if item[0][0] == at]
-        pack = general = _pack(read, fit, coder, code, checks)
-        if general is not None:
-            family = arrays.family(arg)
-            pack = _quick(arg, overload.parameters[at], general, coder, code)
-            if family in current or family not in ("cupy", "torch"):
-                general = pack
-                if family in waits:  # the first array of the library
-                    general = _waiting(pack, waits.pop(family), mutual=family == "cupy")
+        pack = _pack(read, fit, coder, code, checks)
+        family = arrays.family(arg)
+        if pack is not None:
+            pack = _quick(arg, overload.parameters[at], pack, coder, code)
         quick.append(pack)
-        waiting.append(general)
+        if pack is not None and family in waits:  # the first array of the library
+            pack = arrays.waiting(pack, waits.pop(family), mutual=family == "cupy")
+        waiting.append(pack)
     return quick, waiting
 
 
 def find_streams(
-    leader: str | None, families: set[str | None], *, one_gpu: bool
+    leader: str | None, families: set[str | None]
 ) -> tuple[FindStream | None, dict[str | None, Callable[[], int]]]:
     """Return the function that returns a launch's stream, or None if data of CuPy or PyTorch is on another stream.
 
-    The second result has the functions that return the current streams of these libraries.
+    The second result has the functions that return the current streams of these libraries. Plans are for machines with
+    one GPU, so all tensors are on one stream.
 
     Args:
         leader: The library whose current stream is the launch's if none is given; None for the default stream.
         families: The families of the arguments and of the items of tuples.
-        one_gpu: Whether the machine has one GPU, so that all tensors are on one stream.
     """
     current: dict[str | None, Callable[[], int]] = {}
     if "cupy" in families and (leader == "cupy" or arrays.orders_cupy_stream()):
-        cuda: Any = sys.modules["cupy"].cuda
-        current["cupy"] = lambda: cuda.get_current_stream().ptr
+        current["cupy"] = arrays.cupy_stream()
     if leader == "torch" or "torch" in families:
         of_gpu = arrays.torch_stream()
-        if of_gpu is None or not one_gpu or "torch" not in families:
+        if of_gpu is None or "torch" not in families:
             return (lambda _handle: None), current
         current["torch"] = partial(of_gpu, 0)
     if not current:
@@ -200,16 +196,6 @@ def find_streams(
     return find, current
 
 
-def _waiting(pack: Pack, current: Callable[[], int], *, mutual: bool) -> Pack:
-    """Return a step that first lets the launch wait for a library's current stream."""
-
-    def pack_waiting(arg: Any, values: list[object], pending: list[object], stream: int) -> bool:
-        arrays.wait(int(current()), pending, stream, mutual=mutual)
-        return pack(arg, values, pending, stream)
-
-    return pack_waiting
-
-
 def _pack(
     read: Read | None, fit: Fit | None, coder: Coder | None, code: object, checks: list[Alignment]
 ) -> Pack | None:
@@ -218,21 +204,18 @@ def _pack(
         return None if fit is None else lambda arg, values, _pending, _stream: fit(arg, values)
 
     def pack(arg: Any, values: list[object], pending: list[object], stream: int) -> bool:
-        item = arg if read is None else read(arg, pending, stream)
+        item: Any = arg if read is None else read(arg, pending, stream)
         if coder is not None and coder.code(item) != code:
             return False
         if fit is None:
             values.append(item)
             return True
-        return fit(item, values) and (not checks or all(_is_aligned(item, *check) for check in checks))
+        return fit(item, values) and all(
+            is_aligned(item_at(item, path[1:]), alignment, with_strides=with_strides)
+            for path, alignment, with_strides in checks
+        )
 
     return pack
-
-
-def _is_aligned(read: Any, path: tuple[int, ...], alignment: int, with_strides: bool) -> bool:
-    for at in path[1:]:
-        read = read[at]
-    return is_aligned(read, alignment, with_strides=with_strides)
 
 
 def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code: Any) -> Pack:
@@ -241,10 +224,10 @@ def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code
     It reads no current stream of a library.
     """
     family = arrays.family(arg)
-    if family not in ("cupy", "torch", "interface") or (coder is not None and (coder.tests or coder.any_dimensions)):
+    if family not in _MAKE_QUICK or (coder is not None and (coder.tests or coder.any_dimensions)):
         return pack  # only `pack` compares addresses with the key
     append = parameter_kinds.kind_of(parameter).fit_contiguous(parameter)
-    element = arg.__cuda_array_interface__["typestr"] if family == "interface" else arg.dtype
+    element = arg.__cuda_array_interface__["typestr"] if family == "interface" else getattr(arg, "dtype", None)
     typestr = arrays.element(element)
     if append is None or typestr not in arrays.PLAIN or typestr != parameter["dtype"]:
         return pack
@@ -254,8 +237,7 @@ def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code
         line = parameter_kinds.picker(parameter) if parameter["ndim"] == 1 else None
     elif ndim is not None:
         append = _of_dimensions(append, ndim)
-    make_pack = {"cupy": _cupy, "torch": _torch, "interface": _interface}[family]
-    return make_pack(parameter, element, line, append, pack)
+    return _MAKE_QUICK[family](parameter, element, line, append, pack)
 
 
 def _of_dimensions(append: Append, ndim: int) -> Append:
@@ -347,3 +329,40 @@ def _interface(parameter: Parameter, typestr: Any, line: _Line | None, append: A
         return other(array, values, pending, stream)
 
     return pack
+
+
+def _numba(parameter: Parameter, dtype: Any, line: _Line | None, append: Append, other: Pack) -> Pack:
+    misaligned, itemsize = parameter_kinds.alignment(parameter) - 1, item_bytes(parameter["dtype"])
+    one_step, most = (itemsize,), MOST_BYTES // itemsize
+
+    def pack(array: Any, values: list[object], pending: list[object], stream: int) -> bool:
+        try:
+            element, shape, strides, ready = array.dtype, array.shape, array.strides, array.stream
+            address = array.gpu_data.device_pointer
+            if type(address) is not int:  # an object of NVIDIA's bindings
+                address = arrays.to_int(address)
+        except (AttributeError, TypeError):  # as in the reader
+            return other(array, values, pending, stream)
+        if (
+            element is not dtype
+            or type(ready) is not int
+            or ready != 0
+            or address <= 0
+            or address & misaligned
+            or type(shape) is not tuple
+            or len(shape) != 1
+            or type(extent := shape[0]) is not int
+            or not 0 <= extent <= most
+            or strides != one_step
+            or type(strides[0]) is not int
+        ):
+            return other(array, values, pending, stream)
+        if line is None:
+            return append(address, shape, values)
+        values += line((itemsize, address, extent, extent, itemsize, 1))
+        return True
+
+    return pack
+
+
+_MAKE_QUICK = {"cupy": _cupy, "torch": _torch, "interface": _interface, "numba": _numba}
