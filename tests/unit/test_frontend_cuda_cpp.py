@@ -374,6 +374,28 @@ def test_compile_error_has_the_compilers_text(settle):
     assert "y[n] = z[n]" in rest
 
 
+VIRTUAL = """struct V { virtual __device__ int f() { return 1; } int n; };
+struct W : V { float x; };
+struct In { int n; W w[2]; };
+"""
+
+
+@pytest.mark.parametrize("name", ["V", "W", "In"])
+def test_objects_with_virtual_functions_are_passed_by_pointer_alone(settle, name):
+    code = f"{VIRTUAL}__global__ void k({name} *p) {{ p->n = 1; }} __global__ void v({name} p) {{ if (p.n) __trap(); }}"
+    front, ((unit, files),) = settle("kernels.k = {}", code)
+    assert front.compile_unit(unit, files, [TARGET])[TARGET].parameters[0]["kind"] == "buffer"
+    error = first_line(settle, "kernels.v = {}", code)
+    assert f".p: {name} has virtual functions, which arguments cannot have; pass a pointer to it" in error
+
+
+def test_type_in_a_namespace_without_a_name_is_refused(settle):
+    code = "namespace { struct H { int n; }; } __global__ void k(H h, int *o) { o[0] = h.n; }"
+    assert "k of raw.cu, or a type that it names, is in a namespace without" in first_line(
+        settle, "kernels.k = {}", code
+    )
+
+
 @cases("cuda_cpp.txt", "code for nvcc")
 def test_code_that_was_written_for_nvcc_gets_advice(settle, text, expected):
     first = first_line(settle, "kernels.plain = {}", f"{text}\n{CODE}")

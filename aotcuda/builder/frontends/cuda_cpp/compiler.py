@@ -479,8 +479,8 @@ def _read_file(
     for name, symbol in symbols.items():
         if "_GLOBAL__N__" in symbol:
             message = (
-                f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; move it out of the "
-                "namespace"
+                f"{keys[name]}: {name} of {file.item.name}, or a type that it names, is in a namespace without a "
+                "name; move it out of the namespace"
             )
             raise SourceError(message)
     kernels = [symbols[name] for name in file.names]

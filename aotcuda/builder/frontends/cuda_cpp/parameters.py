@@ -89,6 +89,9 @@ def _parameter(item: Declared, entry: Stated | None, where: str) -> Parameter:
     elif kind.problem:
         message = f"{where}: {kind.text} {kind.problem}"
         raise CompileError(message)
+    elif re.search("[{,]__vptr:", kind.dtype):  # CUDA C++ Programming Guide, "Virtual Functions"
+        message = f"{where}: {kind.text} has virtual functions, which arguments cannot have; pass a pointer to it"
+        raise CompileError(message)
     elif kind.size != item.size:
         message = (
             f"{where}: {kind.text} has {item.size} bytes in the code and {kind.size} in the compiler's description; "
