@@ -165,12 +165,16 @@ def test_sdist_has_files_of_the_table_and_no_records(
     text = config.read_text().replace("targets.wheel.hooks", "hooks")
     text = text.replace("[tool.aotcuda]", f"[tool.aotcuda]\n{keys}")
     config.write_text(f"{text}link = {linked}\noptions.include-dirs = ['inc']\n")
-    read = ["csrc/a.h", "inc/deep/x.cuh", "_prelude.py", "data/a.h5"]
+    read = ["csrc/a.h", "lib/b.tpp", "lib/deep/c", "lib/d.h", "inc/deep/x.cuh", "_prelude.py", "data/a.h5"]
     projects.put(project, dict.fromkeys([*linked, *read, "../outside.h", ".aotcuda-record.json"], ""))
-    projects.put(project, {".gitignore": "*.ptx\n*.o\nout/\ninc/\n.aotcuda-record.json\n"})
+    includes = ["a.h", "link.h", "../lib/b.tpp", "../../outside.h"]
+    projects.put(project, {"csrc/a.cu": "\n".join(f'#include "{name}"' for name in includes)})
+    projects.put(project, {"lib/b.tpp": '#include "deep/c"'})
+    (project / "csrc/link.h").symlink_to("../lib/d.h")
+    projects.put(project, {".gitignore": "*.ptx\n*.o\nout/\ninc/\nlib/\n.aotcuda-record.json\n"})
     (project / ".git").mkdir()
     names = sdist(project, packer)
-    assert {*linked, *read, "src/ripple/_kernels.py"} <= names
+    assert {*linked, *read, "csrc/link.h", "src/ripple/_kernels.py"} <= names
     assert not [name for name in names if "outside" in name or "hostname" in name or name.startswith("src/ripple/k")]
     assert ".aotcuda-record.json" not in names
     (project / ".gitignore").unlink()

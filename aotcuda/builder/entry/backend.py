@@ -22,6 +22,7 @@ import re
 import shutil
 import sysconfig
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -31,7 +32,9 @@ from aotcuda import manifest, registry
 from aotcuda.builder.emit import bundle, progress, report, sbom
 from aotcuda.builder.entry import api
 from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs
+from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.project import files as files_of_project
 from aotcuda.builder.project import run_time_requirement, wheel_content
 from aotcuda.builder.write import output, source_tree, temporary
@@ -51,8 +54,6 @@ PURE_TAG = "py3-none-any"
 
 _MODULES = frozenset(["prelude", "source"])
 """Keys that may name a Python module, which need not be in a package of the wheel."""
-
-_HEADERS = frozenset([".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,17 +276,25 @@ def sdist_files(table: Mapping[str, object], root: Path) -> list[str]:
     """Return the files that an sdist needs in addition to code, relative to the project's folder.
 
     The files are all paths in the table, under any key, because each front end has other keys; all files in
-    `include-dirs`; headers next to a `.cu` file; and linked files, found by name: a string in a Python file
-    of the package ends with it, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`. Nothing is checked, since
-    an sdist is made without a build.
+    `include-dirs`; linked files, found by name: a string in a Python file of the package ends with it, as in
+    `declare_device(..., link=HERE / "csrc" / "norm.cu")`; and the headers that `.cu` files include. Nothing is checked,
+    since an sdist is made without a build.
     """
     root = root.resolve()
-    files = {path for key, text in _texts(table) for path in _files(text, root, folders=key == "include-dirs")}
+    texts = [*_texts(table)]
+    files = {path for key, text in texts for path in _files(text, root, folders=key == "include-dirs")}
     linked = _linked_names(path for path in files if path.suffix == ".py")
     for folder, folders, names in files_of_project.walk(str(root)) if linked else ():
         folders[:] = [item for item in folders if not files_of_project.is_result(Path(folder, item))]
         for name in linked.intersection(names):
             files.update(_files(Path(folder, name).relative_to(root).as_posix(), root, folders=False))
+    for path in [path for path in files if path.suffix == ".cu"]:
+        with suppress(OSError, foreign.UnreadableError):  # the build reports it
+            name = path.relative_to(root).as_posix()
+            source = LinkInput(kind="cu", name=name, data=foreign.content(path), folder=str(path.parent))
+            found = Headers([source], root, [text for key, text in texts if key == "include-dirs"])
+            files |= found.project_files
+            files |= {link for link in found.links if link.is_relative_to(root) and ".." not in link.parts}
     return sorted(path.relative_to(root).as_posix() for path in files if "__pycache__" not in path.parts)
 
 
@@ -372,5 +381,3 @@ def _files(text: str, root: Path, *, folders: bool) -> Iterator[Path]:
             yield from (file for file in match.rglob("*") if file.is_file())
         if match.is_file():
             yield match
-        if match.suffix == ".cu":
-            yield from (header for header in match.parent.iterdir() if header.suffix in _HEADERS)
