@@ -116,7 +116,7 @@ EDITS = {
         "pyproject.toml",
         "kernels.square =",
         'functions.f = "int32()"\nkernels.square =',
-        r"\.functions: the front end elementwise has no functions; remove them",
+        r"\.functions: the front end elementwise has no functions; remove the key",
     ),
     "an error in the file": ("basic.formulas", "x * x", "x * z", r"(?s).*basic\.formulas does not compile for sm_80"),
 }
