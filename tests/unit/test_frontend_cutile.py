@@ -175,6 +175,17 @@ def test_table_that_does_not_fit_the_source_is_refused(build: Any, text: str, ex
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
 
+def test_specialisations_that_fail_alike_have_one_fault(build: Any) -> None:
+    faults = []
+    for signature in ("float32[::1]", "float64[::1]"):
+        with pytest.raises(CompileError) as caught:
+            build({"python": "wrong", "signature": signature, "specialise": "exact"})
+        assert signature in str(caught.value)
+        faults.append(caught.value.fault)
+    assert faults[0] == faults[1]
+    assert ".kernels.add: " in faults[0]
+
+
 def test_an_unknown_target_of_tileiras_is_refused(front: Any) -> None:
     session = Session(root="", cache=None, arch_key="AOTCUDA_ARCH")
     type(front)().prepare(replace(session, targets=[target_of("sm_90a")]))

@@ -512,7 +512,9 @@ def _explain_errors(unit: CutileUnit, target: Target, root: str) -> Iterator[Non
         raise
     except Exception as error:
         head = f"{unit.head}: cuda-tile cannot compile it for {target}"
-        raise _error_for(head, error, root) from error
+        failure = _error_for(head, error, root)
+        failure.fault = f"{unit.key}{str(failure).removeprefix(head)}"
+        raise failure from error
 
 
 def _error_for(head: str, error: Any, root: str) -> CompileError:
