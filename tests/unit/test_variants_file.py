@@ -208,7 +208,5 @@ def test_sizes_of_unknown_parameters_are_refused(tmp_path: Path) -> None:
 
 def test_front_ends_without_variants_say_so() -> None:
     module = {"source": "pkg._ops", "variants": "ops.json", "kernels": {"add": "void(int32)"}}
-    with pytest.raises(
-        ConfigError, match=r"variants: the front end numba-cuda has no variants; remove the key, or move"
-    ):
+    with pytest.raises(ConfigError, match=r"variants: the front end numba-cuda has no variants; remove the key, or"):
         parse({"arch": ["sm_90"], "modules": {"pkg.ops": module}}, environ={})
