@@ -57,7 +57,7 @@ _HERE = Path(__file__).resolve()
 _CACHES = Path("/tmp/aotcuda-triton-cache")  # Triton stores absolute paths, so both machines use this one
 _LAUNCHED = "launched"
 _ENVIRONMENT = {"GEMS_VENDOR": "nvidia"}
-_PROJECT = """
+PROJECT = """
 [build-system]
 requires = ["hatchling", "aotcuda[triton]"]
 build-backend = "hatchling.build"
@@ -102,7 +102,7 @@ def autotuned(a, x0, x1, x2, n, BLOCK: tl.constexpr):
     total = tl.load(x0 + i, mask=i < n) + tl.load(x1 + i, mask=i < n) + tl.load(x2 + i, mask=i < n)
     tl.store(x0 + i, a * total, mask=i < n)
 """
-_MEASURES = """
+MEASURES = """
 import importlib.abc, importlib.util, os, resource, sys
 
 def cost():
@@ -200,7 +200,7 @@ def prepare(arguments: argparse.Namespace) -> None:
         (arguments.folder / name / pack / "__init__.py").write_text(
             "from aotcuda import packs\n\npacks.use(__name__)\n"
         )
-        text = _PROJECT.format(name=name.replace("_", "-"), pack=pack)
+        text = PROJECT.format(name=name.replace("_", "-"), pack=pack)
         (arguments.folder / name / "pyproject.toml").write_text(text)
 
 
@@ -251,7 +251,7 @@ def build(arguments: argparse.Namespace) -> int:
             project.write_text(text.replace("\npack = true", "\npack = true\ngeneral = false"))
         measures, seconds = arguments.folder / "measures" / "sitecustomize.py", root / "seconds"
         measures.parent.mkdir(exist_ok=True)
-        measures.write_text(_MEASURES)
+        measures.write_text(MEASURES)
         seconds.write_text("")
         environ = {
             **os.environ,
@@ -273,7 +273,7 @@ def build(arguments: argparse.Namespace) -> int:
             "processor": after.children_user + after.children_system - before.children_user - before.children_system,
             "compilers": sum(map(float, seconds.read_text().split())),
             "bytes": wheel.stat().st_size,
-            **_variants(wheel),
+            **variants(wheel),
         }
         figures["ratio"] = figures["processor"] / figures["compilers"]
         (root / ("exact.json" if arguments.exact else "build.json")).write_text(json.dumps(figures))
@@ -286,12 +286,12 @@ def builds(arguments: argparse.Namespace) -> int:
     found = {}
     for name in arguments.items:
         files = {"general": arguments.folder / name / "build.json", "exact": arguments.folder / name / "exact.json"}
-        found[name] = {variants: json.loads(file.read_text()) for variants, file in files.items() if file.is_file()}
+        found[name] = {kind: json.loads(file.read_text()) for kind, file in files.items() if file.is_file()}
     keys = ("exact", "general", "bytes", "processor", "compilers", "ratio")
     rows = [
-        (name, variants, *(figures.get(key, 0) for key in keys))
+        (name, kind, *(figures.get(key, 0) for key in keys))
         for name, by_variants in found.items()
-        for variants, figures in by_variants.items()
+        for kind, figures in by_variants.items()
     ]
     machine.table(
         ("pack", "variants", "exact", "general", "bytes", "processor, s", "lowering and ptxas, s", "ratio"), rows
@@ -299,7 +299,7 @@ def builds(arguments: argparse.Namespace) -> int:
     return _write(arguments, "builds", found)
 
 
-def _variants(wheel: Path) -> dict[str, int]:
+def variants(wheel: Path) -> dict[str, int]:
     """Return the numbers of kernels and of exact and general variants of a pack."""
     kernels = []
     with zipfile.ZipFile(wheel) as archive:

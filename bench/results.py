@@ -12,6 +12,7 @@ import importlib.util
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,61 @@ def packages() -> Iterator[str]:
                 yield f"| {row} | {' | '.join(map(_seconds, found))} |"
 
 
+def engine_records() -> Iterator[str]:
+    """Yield the table of what dry runs of a serving engine record."""
+    yield "| kind of model or option | kernels | variants | launches | processor time, s |"
+    yield "|---|---|---|---|---|"
+    for kind, found in _result("engines")["vllm"]["records"].items():
+        numbers = (found["kernels"], found["variants"], found["launches"], found["processor"])
+        yield f"| {KINDS[kind]} | {' | '.join(f'{number:,.0f}' for number in numbers)} |"
+
+
+KINDS = {
+    "llama": "Llama", "fp8_kv": "Llama, FP8 KV cache", "lora": "Llama, LoRA", "moe": "Qwen3-MoE", "mla": "DeepSeek MLA",
+    "mamba2": "Mamba-2", "next": "Qwen3-Next", "ngram": "Llama, n-gram speculation",
+}  # fmt: skip
+
+
+def engine_packs() -> Iterator[str]:
+    """Yield the table of packs of serving engines, and of what their builds take."""
+    yield (
+        "| pack | kernels, served | variants: recorded + general | targets | MB | processor time, s "
+        "| of it lowering and ptxas | largest process, MB |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, found in _result("engines").items():
+        pack = found["pack"]
+        cells = (
+            f"{name} {found['peers'][name]}", f"{pack['kernels']}, {pack['served']}",
+            f"{pack['exact']} + {pack['general']}",
+            ", ".join(pack["targets"]), f"{pack['bytes'] / 1e6:.1f}", f"{pack['processor']:.0f}",
+            f"{pack['compilers']:.0f} ({pack['processor'] / pack['compilers']:.2f} times)", f"{pack['largest_mb']:,}",
+        )  # fmt: skip
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def engine_files() -> Iterator[str]:
+    """Yield the table of an engine's files with kernels: those that a program without a server launches, and others."""
+    found: Any = _result("engines")["sglang"]
+    packaged = found["pack"]["modules"]
+    rows: dict[str, list[int]] = {}
+    for module, kernels in found["launched"].items():
+        row = rows.setdefault(module.rpartition(".")[0].removeprefix("sglang."), [0, 0, 0])
+        for at, number in enumerate((1, len(kernels), len({*kernels} & {*packaged.get(module, ())}))):
+            row[at] += number
+    yield "| files | number | kernels launched | packaged |"
+    yield "|---|---|---|---|"
+    for folder, numbers in rows.items():
+        yield f"| {folder} | {' | '.join(map(str, numbers))} |"
+    reasons = Counter(
+        "cannot be imported: " + reason.partition(": ")[2] if reason.startswith("ModuleNotFoundError") else reason
+        for module, reason in found["files"].items()
+        if module not in found["launched"] and reason
+    )
+    for reason, number in reasons.most_common():  # "not called": they can be imported
+        yield f"| {reason} | {number} | | |"
+
+
 def _seconds(seconds: list[float]) -> str:
     if not seconds:
         return ""
@@ -320,6 +376,9 @@ FIGURES: dict[str, Callable[[], str]] = {
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "packages": packages,
+    "engine_records": engine_records,
+    "engine_packs": engine_packs,
+    "engine_files": engine_files,
     "launches": launches,
     "cold_starts": cold_starts,
     "builds": builds,
