@@ -6,9 +6,7 @@ cache is not used.
 
 from __future__ import annotations
 
-import atexit
 import functools
-import gc
 import os
 import re
 import subprocess
@@ -73,9 +71,6 @@ class TritonFrontEnd:
         """
         self._root, self._cache = session.root, session.cache
         os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # line information contains absolute paths
-        # The worker exempts the compiler's objects from garbage collection. nanobind would print a page of text about
-        # the objects that are not freed when the process ends.
-        atexit.register(gc.unfreeze)
         import triton  # noqa: PLC0415 (imported at the first use: errors of the import name the key)
 
         if compilation.release(triton.__version__) < _OLDEST:
