@@ -21,7 +21,8 @@ def project(tmp_path):
 
     write("src/pkg/__init__.py")
     write("src/pkg/_kernels.py", "from pkg import deep\n")
-    for name in ("csrc/table.cu", "csrc/table.h", "csrc/other.cu", "csrc/notes.txt"):
+    write("csrc/table.cu", '#include "table.h"\n')
+    for name in ("csrc/table.h", "csrc/other.cu", "csrc/other.h"):
         write(name)
     return tmp_path, write
 
@@ -46,12 +47,12 @@ def test_linked_files_of_sources_are_found_by_name(source, project):
     write("src/pkg/sub/deep.py", f"{source}\n")
     for name in (
         "pyproject.toml",
-        "src/pkg/native/add.cu",
         "src/pkg/native/add.h",
         "build/lib/pkg/native/add.cu",
         ".venv/x/add.cu",
     ):
         write(name)
+    write("src/pkg/native/add.cu", '#include "add.h"\n')
     files = backend.sdist_files(TABLE, root)
     assert {"src/pkg/native/add.cu", "src/pkg/native/add.h"} <= {*files}
     assert not [name for name in files if name.startswith(("build", ".venv"))]
