@@ -420,11 +420,19 @@ class Differential:
 
 def broken_hint(kernel: dict[str, Any], variant: dict[str, Any], case: dict[str, Any]) -> str:
     """Return the first property of a variant that does not hold for the arguments of a case; empty if all hold."""
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    defaults = {name: CUDAOptions.__dataclass_fields__[name].default for name in OPTIONS}
     for argument, parameter in zip(kernel["arguments"], variant["parameters"], strict=True):
         name = parameter["name"]
         if name not in case:
             continue
         value, kind = case[name], parameter["kind"]
+        if kind == "constant":
+            value, wanted = (defaults.get(name) if each is None else each for each in (value, parameter["value"]))
+            if (type(value), value) != (type(wanted), wanted):
+                return f"{name} is not {wanted!r}"
+            continue
         array = _ARRAY.fullmatch(value) if isinstance(value, str) else None
         is_multiple = (int(array[2] or 0) if array else value if type(value) is int else 1) % 16 == 0
         if parameter.get("divisor") == 16 and not is_multiple:
@@ -433,8 +441,6 @@ def broken_hint(kernel: dict[str, Any], variant: dict[str, Any], case: dict[str,
             return f"{name} is no array of {parameter['dtype']}"
         if kind == "elements" and "divisor" not in parameter and "hints" not in argument and is_multiple:
             return f"{name} is aligned, and the variant is slow for that"
-        if kind == "constant" and (type(value), value) != (type(parameter["value"]), parameter["value"]):
-            return f"{name} is not {parameter['value']!r}"
         if kind == "number" and isinstance(value, str | None):
             return f"{name} is no number"
     return ""
