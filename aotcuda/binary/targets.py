@@ -90,7 +90,10 @@ def find(target: str) -> Iterator[PackagedModule | BareImage]:
     path = Path(target)
     mode = _mode(path)
     if mode is None or stat.S_ISDIR(mode):
-        folders = _folders_of_name(target) if mode is None else _data_folders(path)
+        folders = [] if mode is None else _data_folders(path)
+        # A project's folder with its sources may have the name of the installed package.
+        if mode is None or (not folders and target.isidentifier() and _spec(target)):
+            folders = _folders_of_name(target)
         _check_not_empty(folders, target, None if folders else _hint(target))
         yield from (_read_module(files.DiskFolder(folder)) for folder in folders)
         return

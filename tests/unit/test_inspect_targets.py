@@ -63,6 +63,20 @@ def test_entry_of_the_jit_cache_is_a_target(tmp_path: Path) -> None:
         collect(str(tmp_path))
 
 
+@pytest.mark.usefixtures("importable")
+def test_a_projects_folder_does_not_hide_the_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "project"
+    for name in ("mypkg", "wheels", "json"):
+        (project / name).mkdir(parents=True)
+    monkeypatch.chdir(project)
+    assert names("mypkg") == ["mypkg.kernels", "mypkg.sub.more"]
+    for name in ("wheels", "json", "./mypkg"):
+        with pytest.raises(TargetError, match=rf"^{name} holds no module"):
+            names(name)
+    modules.write_package(project, "mypkg.kernels")
+    assert names("mypkg") == ["mypkg.kernels"]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
