@@ -32,6 +32,28 @@ def test_files_and_modules_of_the_table_are_in_the_sdist(project):
     assert backend.sdist_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
 
 
+@pytest.mark.parametrize("options", [["-include", "first.h"], ["-w", "--pre-include=first.h"]])
+def test_headers_that_options_include_are_in_the_sdist(project, options):
+    root, write = project
+    write("csrc/first.h", '#include "second.h"\n')
+    write("csrc/second.h")
+    write("csrc/third.h")
+    files = backend.sdist_files({**TABLE, "options": {"nvrtc-options": options}}, root)
+    assert [name for name in files if name.startswith("csrc")] == [
+        "csrc/first.h",
+        "csrc/second.h",
+        "csrc/table.cu",
+        "csrc/table.h",
+    ]
+
+
+@pytest.mark.parametrize("options", [["--no-such-option"], ["-include"], [3]])
+def test_wrong_options_do_not_end_an_sdist(project, options):
+    root, _ = project
+    files = backend.sdist_files({**TABLE, "options": {"nvrtc-options": options}}, root)
+    assert "csrc/table.cu" in files
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -29,10 +29,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest, registry
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.emit import bundle, progress, report, sbom
 from aotcuda.builder.entry import api
 from aotcuda.builder.frontends import python_source
-from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.project import files as files_of_project
@@ -277,8 +277,8 @@ def sdist_files(table: Mapping[str, object], root: Path) -> list[str]:
 
     The files are all paths in the table, under any key, because each front end has other keys; all files in
     `include-dirs`; linked files, found by name: a string in a Python file of the package ends with it, as in
-    `declare_device(..., link=HERE / "csrc" / "norm.cu")`; and the headers that `.cu` files include. Nothing is checked,
-    since an sdist is made without a build.
+    `declare_device(..., link=HERE / "csrc" / "norm.cu")`; and the headers that `.cu` files and `nvrtc-options` include.
+    Nothing is checked, since an sdist is made without a build.
     """
     root = root.resolve()
     texts = [*_texts(table)]
@@ -288,13 +288,16 @@ def sdist_files(table: Mapping[str, object], root: Path) -> list[str]:
         folders[:] = [item for item in folders if not files_of_project.is_result(Path(folder, item))]
         for name in linked.intersection(names):
             files.update(_files(Path(folder, name).relative_to(root).as_posix(), root, folders=False))
-    for path in [path for path in files if path.suffix == ".cu"]:
-        with suppress(OSError, foreign.UnreadableError):  # the build reports it
-            name = path.relative_to(root).as_posix()
-            source = LinkInput(kind="cu", name=name, data=foreign.content(path), folder=str(path.parent))
-            found = Headers([source], root, [text for key, text in texts if key == "include-dirs"])
-            files |= found.project_files
-            files |= {link for link in found.links if link.is_relative_to(root) and ".." not in link.parts}
+    sources = []
+    for path in files:
+        if path.suffix == ".cu":
+            with suppress(ConfigError):  # the build reports it
+                sources.append(inputs.from_file(path, root, ""))
+    options = Options(nvrtc_options=tuple(text for key, text in texts if key == "nvrtc-options"))
+    with suppress(ValueError):  # a wrong option, which the build reports
+        found = Headers(sources, root, [text for key, text in texts if key == "include-dirs"], options)
+        files |= found.project_files
+        files |= {link for link in found.links if link.is_relative_to(root) and ".." not in link.parts}
     return sorted(path.relative_to(root).as_posix() for path in files if "__pycache__" not in path.parts)
 
 
