@@ -103,7 +103,8 @@ def autotuned(a, x0, x1, x2, n, BLOCK: tl.constexpr):
     tl.store(x0 + i, a * total, mask=i < n)
 """
 MEASURES = """
-import importlib.abc, importlib.util, os, resource, sys
+import os, resource
+from aotcuda.common import after_import
 
 def cost():
     found = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -119,21 +120,11 @@ def measured(function):
                 file.write(f"{cost() - before}\\n")
     return call
 
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "aotcuda.builder.frontends.triton.compilation":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-        def exec_module(module):
-            run(module)
-            for each in ("compile_variant", "assemble"):
-                setattr(module, each, measured(getattr(module, each)))
-        spec.loader.exec_module = exec_module
-        return spec
+def measure(module):
+    for each in ("compile_variant", "assemble"):
+        setattr(module, each, measured(getattr(module, each)))
 
-sys.meta_path.insert(0, Finder())
+after_import.call("aotcuda.builder.frontends.triton.compilation", measure)
 """
 """A `sitecustomize` that measures the processor time of lowering and ptxas in the workers of a build."""
 _DTYPES = {
