@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|bad_alloc|cannot allocate memory", re.IGNORECASE)
-"""What compilers write before they abort without memory."""
+"""Texts that compilers write before they abort without memory."""
+
+_MORE_MEMORY = "free some, or let fewer cores build (taskset -c 0)"
 
 
 class CrashError(BuildError):
@@ -204,16 +206,12 @@ def _death_error(task: Task, status: int, text: str) -> BuildError:
     """Return the error about a child that ended without a result; `text` is the last error that its compiler wrote."""
     if status == -signal.SIGKILL:
         return BuildError(
-            f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; free some, or let "
-            "fewer cores build (taskset -c 0)"
+            f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; {_MORE_MEMORY}"
         )
     if status < 0:
         cause = process_tree.signal_name(-status) + (f": {escape(text)}" if text else "")
         if _OUT_OF_MEMORY.search(text):
-            return BuildError(
-                f"{task.where}: the compiler had no more memory ({cause}); free some, or let fewer cores build "
-                "(taskset -c 0)"
-            )
+            return BuildError(f"{task.where}: the compiler had no more memory ({cause}); {_MORE_MEMORY}")
         return CrashError(
             f"{task.where}: the compiler crashed ({cause}); this is a defect of the compiler or linker. "
             "Simplify that function, or report it with its source"
